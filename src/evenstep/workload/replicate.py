@@ -183,14 +183,10 @@ def mean_load(source: Trace, slots: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Rescaled:
-    """A drawn workload whose traces are scaled to a rate, or to a load on a cluster, after each draw.
-
-    Args:
-        scale: `scaled_to_rate` or `scaled_to_load`, bound to a rate, or a load and a cluster.
-    """
+    """A drawn workload whose traces are scaled to a rate, or to a load on a cluster, after each draw."""
 
     drawn: Drawn
-    scale: Callable[..., Trace]
+    scale: Callable[..., Trace]  # `scaled_to_rate` or `scaled_to_load`, bound to a rate, or a load and a cluster
 
     @property
     def name(self) -> str:

@@ -86,22 +86,14 @@ def source(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServeGen:
-    """Draws traces of the requests that some clients send in one window of time.
+    """Draws traces of the requests that some clients send in one window of time."""
 
-    Args:
-        name: the file.
-        clients: those with length laws.
-        start_s, duration_s: the window, seconds.
-        limit: at most this many requests, the first of the window.
-        notes: sentences for every trace drawn.
-    """
-
-    name: str
-    clients: tuple[Client, ...]
-    start_s: float
-    duration_s: float
-    limit: int | None = None
-    notes: tuple[str, ...] = ()
+    name: str  # the file
+    clients: tuple[Client, ...]  # those with length laws
+    start_s: float  # start of the window
+    duration_s: float  # its length
+    limit: int | None = None  # at most this many requests, the first of the window
+    notes: tuple[str, ...] = ()  # sentences for every trace drawn
 
     def draw(self, seed: int, replicate: int = 0) -> Trace:
         """The requests of the window under this key, by time, the first at 0 s; `request_class` is the client's number.

@@ -35,24 +35,15 @@ class Law:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Client:
-    """One client of a ServeGen tar, in K windows of `WINDOW_S` seconds.
+    """One client of a ServeGen tar, in K windows of `WINDOW_S` seconds."""
 
-    Args:
-        number: that in the names of its files, ``chunk-<number>-...``.
-        start_s: float64[K], starts of its windows, in the file's time.
-        rate: float64[K], requests a second, 0 or more.
-        cv: float64[K], coefficient of variation of its gaps.
-        kind: K names: ``Gamma``, ``Weibull`` or "" (no fit: exponential gaps).
-        shape: float64[K], shape of that law (1 where there is no fit); its scale follows from the rate.
-        laws: window start (s) -> field -> law of its tokens or counts; fields as the file names them. Empty: rates only.
-    """
-
-    number: int
-    start_s: F8
-    rate: F8
-    cv: F8
-    kind: tuple[str, ...]
-    shape: F8
+    number: int  # that in the names of its files, ``chunk-<number>-...``
+    start_s: F8  # float64[K], starts of its windows, in the file's time
+    rate: F8  # float64[K], requests a second, 0 or more
+    cv: F8  # float64[K], coefficient of variation of its gaps
+    kind: tuple[str, ...]  # K names: ``Gamma``, ``Weibull`` or "" (no fit: exponential gaps)
+    shape: F8  # float64[K], shape of that law (1 where there is no fit); its scale follows from the rate
+    #: window start (s) -> field -> law of its tokens or counts; fields as the file names them. Empty: rates only.
     laws: dict[float, dict[str, Law]] = field(default_factory=dict)
 
     def laws_at(self, time_s: float) -> dict[str, Law]:

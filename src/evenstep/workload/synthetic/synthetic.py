@@ -52,29 +52,20 @@ class RequestClass:
 class Synthetic:
     """A workload whose requests are drawn at random.
 
-    Args:
-        requests: number of requests, 1 to `MOST_REQUESTS`.
-        prompt, output: laws of the lengths, drawn independently.
-        arrivals: arrival process; without one there are no times (saturated runs).
-        recurring: prompts that come back, or None.
-        seed: added to the seed of a draw, so that two workloads can differ.
-        name: for reports.
-        notes: sentences for every trace drawn.
-        classes: drawn for each request in proportion to their shares; a class's number is its place in the list, from 0.
-            Empty = one class, without a column.
-
     Raises:
         InputError: `requests` out of range, or classes with laws of their own together with `recurring`.
     """
 
-    requests: int
-    prompt: Law
-    output: Law
-    arrivals: Arrivals = field(default_factory=Saturated)
-    recurring: Recurring | None = None
-    seed: int = 0
-    name: str = "synthetic"
-    notes: tuple[str, ...] = ()
+    requests: int  # number of requests, 1 to `MOST_REQUESTS`
+    prompt: Law  # law of prompt lengths, drawn independently of output lengths
+    output: Law  # law of output lengths
+    arrivals: Arrivals = field(default_factory=Saturated)  # arrival process; without one there are no times (saturated runs)
+    recurring: Recurring | None = None  # prompts that come back, or None
+    seed: int = 0  # added to the seed of a draw, so that two workloads can differ
+    name: str = "synthetic"  # for reports
+    notes: tuple[str, ...] = ()  # sentences for every trace drawn
+    #: drawn for each request in proportion to their shares; a class's number is its place in the list, from 0. Empty = one
+    #: class, without a column.
     classes: tuple[RequestClass, ...] = ()
 
     def __post_init__(self) -> None:

@@ -110,20 +110,13 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A source of traces, and the rate or load to which it is to be scaled.
+    """A source of traces, and the rate or load to which it is to be scaled; at most one of these is set."""
 
-    Args:
-        source: the origin of replicates (a trace, or a generator), before scaling.
-        requests_per_s, load: rate, or load (share of a cluster's capacity), that the file asks for; at most one is set.
-        description: the file's own words.
-        path: the workload file; None = the source comes from elsewhere.
-    """
-
-    source: Source
-    requests_per_s: float | None = None
-    load: float | None = None
-    description: str = ""
-    path: Path | None = None
+    source: Source  # the origin of replicates (a trace, or a generator), before scaling
+    requests_per_s: float | None = None  # rate that the file asks for
+    load: float | None = None  # load (share of a cluster's capacity) that the file asks for
+    description: str = ""  # the file's own words
+    path: Path | None = None  # the workload file; None = the source comes from elsewhere
 
 
 #: YAML name -> class, of everything that is chosen by name.
