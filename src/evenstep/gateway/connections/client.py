@@ -94,9 +94,6 @@ class Client(asyncio.Protocol):
     It is closed at once if there are ``limits.connections`` already. To answer, use `refuse` or `reply`, or else `start` and
     then `send` or `forward`, up to the `last` piece.
 
-    Args:
-        service: answers its requests.
-
     Attributes:
         job: the running request, if its answer takes time; None before `Service.serve` sets it and after the answer.
         paused: the client reads more slowly than we write: the job must stop reading from the engine until

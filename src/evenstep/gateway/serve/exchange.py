@@ -60,14 +60,7 @@ class Exchange:
     """One generation: a client's request, its legs to engines, and the answer.
 
     Register it with `ServedModel.number`. The methods up to `fail` carry out the dispatcher's commands; its legs call those
-    up to `count_prompt`.
-
-    Args:
-        model: the model that serves it.
-        client: the client's connection.
-        request: the request.
-        name: its id, shown to client and engines.
-        context: the parsed head.
+    up to `count_prompt`. Its `name` is an id that is shown to client and engines.
 
     Attributes:
         number: the dispatcher's number of the request; 0 = not registered yet.
