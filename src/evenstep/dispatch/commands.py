@@ -12,31 +12,20 @@ import msgspec
 
 
 class SendPrefill(msgspec.Struct, frozen=True, gc=False):
-    """Ask the prefiller `worker` to compute the request's prompt. Report the end of the call as `PrefillDone` or `Failed`.
+    """Ask the prefiller `worker` to compute the request's prompt; report the call's end as `PrefillDone` or `Failed`."""
 
-    Args:
-        request: the host's number of the request.
-        leg: number of this upstream call, unique in the dispatcher; the events about it repeat it.
-    """
-
-    request: int
-    leg: int
+    request: int  # the host's number of the request
+    leg: int  # number of this upstream call, unique in the dispatcher; the events about it repeat it
     worker: str
 
 
 class SendDecode(msgspec.Struct, frozen=True, gc=False):
-    """Send the request to `worker`, which generates the answer; after a prefill, together with the prefiller's hand-over.
+    """Send the request to `worker`, which generates the answer; after a prefill, together with the prefiller's hand-over."""
 
-    Args:
-        request: the host's number of the request.
-        leg: number of this upstream call; `Finished` and `Failed` repeat it.
-        row: the request's row, to pass to `Dispatcher.produced` with each of its chunks.
-    """
-
-    request: int
-    leg: int
+    request: int  # the host's number of the request
+    leg: int  # number of this upstream call; `Finished` and `Failed` repeat it
     worker: str
-    row: int
+    row: int  # the request's row, to pass to `Dispatcher.produced` with each of its chunks
 
 
 class Continue(msgspec.Struct, frozen=True, gc=False):
@@ -130,18 +119,13 @@ class Removed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False):
-    """Tell the operator something, at most once a minute for each `kind` and `about`; anew for a worker that was removed.
+    """Tell the operator something, at most once a minute for each `kind` and `about`; anew for a worker that was removed."""
 
-    Args:
-        kind: ``fallback``, ``policy-off``, ``foreign``, ``divergence``, ``disagreement``, ``ejected``, ``recovered``,
-            ``last-healthy``.
-        about: name of the worker; for ``fallback`` the reason (`rounds.fallback.Reason`); for ``policy-off`` the policy.
-        text: one sentence without a full stop.
-    """
-
+    #: ``fallback``, ``policy-off``, ``foreign``, ``divergence``, ``disagreement``, ``ejected``, ``recovered``,
+    #: ``last-healthy``
     kind: str
-    about: str
-    text: str
+    about: str  # name of the worker; for ``fallback`` the reason (`rounds.fallback.Reason`); for ``policy-off`` the policy
+    text: str  # one sentence without a full stop
 
 
 Command: TypeAlias = (

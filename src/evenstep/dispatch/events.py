@@ -40,43 +40,28 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=_ke
 
 
 class Arrived(Base, frozen=True):
-    """A client's request was parsed; the dispatcher admits it, or refuses it with a `Reject`.
+    """A client's request was parsed; the dispatcher admits it, or refuses it with a `Reject`."""
 
-    Args:
-        request: the host's number of the request, larger than all before it.
-        prompt_tokens: KV tokens at admission, 1 or more; an estimate until the engine reports them.
-        tenant: the tenant to charge; limits are per tenant.
-        request_class: class as policies see it.
-        key: salted hash of the prompt, 0 = unknown; predictors remember prompts by it.
-        session: salted hash of session, user or task, 0 = none; used by policies that pin sessions.
-        task: salted hash of the agent task that it is a call of, 0 = none; see `Settings.order`.
-        priority: the smallest is sent first; ignored where the order of the pool is ``fcfs``.
-        max_tokens: most output tokens of each answer, as the client says, 0 = no limit.
-        expected_tokens: output tokens of each answer that the client expects, 0 = unknown.
-        copies: answers that the engine computes for it (`n` or `best_of`, summed over its prompts), 1 or more; each takes
-            a slot.
-        can_continue: whether another engine can continue its stream exactly, after the first token; ignored with copies.
-        blocks: salted hashes of the prompt's blocks in order; each covers the prompt up to the end of its block.
-        judged: empty = check the tenant's limits now; hosts leave it so. A decision log has the verdict, for its replay:
-            ``in``, or the reason of the refusal.
-        retry_after_s: Retry-After in seconds, where `judged` is a refusal.
-    """
-
-    request: int
-    prompt_tokens: int
-    tenant: str = ""
-    request_class: int = 0
-    key: int = 0
-    session: int = 0
-    task: int = 0
-    priority: float = 0.0
-    max_tokens: int = 0
-    expected_tokens: int = 0
+    request: int  # the host's number of the request, larger than all before it
+    prompt_tokens: int  # KV tokens at admission, 1 or more; an estimate until the engine reports them
+    tenant: str = ""  # the tenant to charge; limits are per tenant
+    request_class: int = 0  # class as policies see it
+    key: int = 0  # salted hash of the prompt, 0 = unknown; predictors remember prompts by it
+    session: int = 0  # salted hash of session, user or task, 0 = none; used by policies that pin sessions
+    task: int = 0  # salted hash of the agent task that it is a call of, 0 = none; see `Settings.order`
+    priority: float = 0.0  # the smallest is sent first; ignored where the order of the pool is ``fcfs``
+    max_tokens: int = 0  # most output tokens of each answer, as the client says, 0 = no limit
+    expected_tokens: int = 0  # output tokens of each answer that the client expects, 0 = unknown
+    #: answers that the engine computes for it (`n` or `best_of`, summed over its prompts), 1 or more; each takes a slot
     copies: int = 1
+    #: whether another engine can continue its stream exactly, after the first token; ignored with copies
     can_continue: bool = True
+    #: salted hashes of the prompt's blocks in order; each covers the prompt up to the end of its block
     blocks: tuple[int, ...] = ()
+    #: empty = check the tenant's limits now; hosts leave it so. A decision log has the verdict, for its replay: ``in``, or
+    #: the reason of the refusal.
     judged: Literal["", "in", "tenant-limit", "rate-limit"] = ""
-    retry_after_s: int = 0
+    retry_after_s: int = 0  # Retry-After in seconds, where `judged` is a refusal
 
 
 class PromptCounted(Base, frozen=True):
@@ -95,34 +80,23 @@ class PrefillDone(Base, frozen=True):
 
 
 class Finished(Base, frozen=True):
-    """The decode call ended correctly, with a finish reason.
-
-    Args:
-        prompt_tokens: prompt tokens as the engine counted them, if not reported before; 0 = not reported.
-        output_tokens: output tokens, over all copies, of an answer that came whole; 0 if its chunks were counted by
-            `Dispatcher.produced`.
-    """
+    """The decode call ended correctly, with a finish reason."""
 
     request: int
     leg: int
-    prompt_tokens: int = 0
+    prompt_tokens: int = 0  # prompt tokens as the engine counted them, if not reported before; 0 = not reported
+    #: output tokens, over all copies, of an answer that came whole; 0 if its chunks were counted by `Dispatcher.produced`
     output_tokens: int = 0
 
 
 class Failed(Base, frozen=True):
-    """A prefill or decode call (a leg) failed. The request is retried or continued, mostly elsewhere, or it ends.
-
-    Args:
-        kind: why it failed, see `Kind`.
-        retry_after_s: the engine's Retry-After in seconds; 0 = no such header.
-        is_counted: whether the failure may count against the engine.
-    """
+    """A prefill or decode call (a leg) failed. The request is retried or continued, mostly elsewhere, or it ends."""
 
     request: int
     leg: int
-    kind: Kind
-    retry_after_s: float = 0.0
-    is_counted: bool = True
+    kind: Kind  # why it failed, see `Kind`
+    retry_after_s: float = 0.0  # the engine's Retry-After in seconds; 0 = no such header
+    is_counted: bool = True  # whether the failure may count against the engine
 
 
 class ClientGone(Base, frozen=True):
@@ -138,26 +112,16 @@ class Sampling(Base, frozen=True):
 
 
 class Sampled(Base, frozen=True):
-    """A worker's own metrics were read.
+    """A worker's own metrics were read."""
 
-    Args:
-        worker: its name.
-        running, waiting: requests that run and that wait there, by its own count, those of other senders included.
-        kv_used: share of its KV memory in use, 0..1.
-        kv_tokens: KV capacity in tokens that the worker states, 0 = not stated.
-        slots: most requests it runs at a time, as it states, 0 = not stated; only compared with the configured slots.
-        prefix_queried, prefix_hit: prompt tokens it looked up in its prefix cache, and found there, since it started; -1 =
-            not stated.
-    """
-
-    worker: str
-    running: int
-    waiting: int
-    kv_used: float
-    kv_tokens: int = 0
-    slots: int = 0
-    prefix_queried: int = -1
-    prefix_hit: int = -1
+    worker: str  # its name
+    running: int  # requests that run there, by its own count, those of other senders included
+    waiting: int  # requests that wait there, counted in the same way
+    kv_used: float  # share of its KV memory in use, 0..1
+    kv_tokens: int = 0  # KV capacity in tokens that the worker states, 0 = not stated
+    slots: int = 0  # most requests it runs at a time, as it states, 0 = not stated; only compared with the configured slots
+    prefix_queried: int = -1  # prompt tokens it looked up in its prefix cache since it started; -1 = not stated
+    prefix_hit: int = -1  # prompt tokens it found there since it started; -1 = not stated
 
 
 class ScrapeFailed(Base, frozen=True):
@@ -204,17 +168,12 @@ class Tick(Base, frozen=True):
 
 
 class Reloaded(Base, frozen=True):
-    """Use another policy, predictor or settings, or other numbers of classes; a field that is left out changes nothing.
+    """Use another policy, predictor or settings, or other numbers of classes; a field that is left out changes nothing."""
 
-    Args:
-        policy, predictor: ``NAME[:key=value,...]``.
-        settings: all limits and deadlines; what they leave out gets its default value.
-        classes: the new number of each class of requests, from class 1 on; 0 = there is no such class any more.
-    """
-
-    policy: str = ""
-    predictor: str = ""
-    settings: LoggedSettings | None = None
+    policy: str = ""  # ``NAME[:key=value,...]``
+    predictor: str = ""  # ``NAME[:key=value,...]``
+    settings: LoggedSettings | None = None  # all limits and deadlines; what they leave out gets its default value
+    #: the new number of each class of requests, from class 1 on; 0 = there is no such class any more
     classes: tuple[int, ...] = ()
 
 

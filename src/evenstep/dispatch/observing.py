@@ -35,49 +35,32 @@ class Law:
 
     The slope is fitted to usual steps only (`Observed.law`); the fixed part is set so that the law keeps the mean seconds of
     all steps.
-
-    Args:
-        overhead_s: fixed seconds of a step; without a slope the mean seconds of a step.
-        seconds_per_token: the slope, seconds a KV token; 0 = no slope: not clearly above 0, or a fixed part below 0.
-        r_squared: share of the variation of usual steps that the law explains, 0..1; 0 without a slope.
-        steps: number of all steps, usual and others.
-        slope_error: two standard errors of the slope, divided by the slope; 0 without a slope.
     """
 
-    overhead_s: float
-    seconds_per_token: float
-    r_squared: float
-    steps: int
-    slope_error: float = 0.0
+    overhead_s: float  # fixed seconds of a step; without a slope the mean seconds of a step
+    seconds_per_token: float  # the slope, seconds a KV token; 0 = no slope: not clearly above 0, or a fixed part below 0
+    r_squared: float  # share of the variation of usual steps that the law explains, 0..1; 0 without a slope
+    steps: int  # number of all steps, usual and others
+    slope_error: float = 0.0  # two standard errors of the slope, divided by the slope; 0 without a slope
 
 
 @dataclass(slots=True, eq=False)
 class Observed:
-    """A recorded run, as read from a decision log.
+    """A recorded run, as read from a decision log."""
 
-    Args:
-        policy, predictor: those that decided, as ``NAME[:key=value,...]``.
-        workers: the decode workers, group by group, as they were when most of them were there.
-        kv_tokens: KV memory of each of `workers` in tokens, inf where it is not known.
-        group_sizes: number of workers of each barrier group, in the order of `workers`.
-        replayed: how the replay went.
-        fleet_changed: whether the log has a `WorkerRemoved`.
-        prefillers: how often a worker that only prefills was added or changed.
-        requests: times of the requests that ended correctly, in order of arrival, in seconds since the first arrived. A
-            request for several answers is one row for each, with equal parts of its tokens, in whole numbers.
-        steps: a tuple for each step: group, KV tokens of its workers at the start, running slots of the group and of all
-            groups, seconds, and its end on the clock of `requests`.
-    """
-
-    policy: str
-    predictor: str
-    workers: tuple[WorkerSpec, ...]
-    kv_tokens: tuple[float, ...]
-    group_sizes: tuple[int, ...]
-    replayed: Replayed
-    fleet_changed: bool
-    prefillers: int
+    policy: str  # the one that decided, as ``NAME[:key=value,...]``
+    predictor: str  # the one that decided, in the same form
+    workers: tuple[WorkerSpec, ...]  # the decode workers, group by group, as they were when most of them were there
+    kv_tokens: tuple[float, ...]  # KV memory of each of `workers` in tokens, inf where it is not known
+    group_sizes: tuple[int, ...]  # number of workers of each barrier group, in the order of `workers`
+    replayed: Replayed  # how the replay went
+    fleet_changed: bool  # whether the log has a `WorkerRemoved`
+    prefillers: int  # how often a worker that only prefills was added or changed
+    #: times of the requests that ended correctly, in order of arrival, in seconds since the first arrived. A request for
+    #: several answers is one row for each, with equal parts of its tokens, in whole numbers.
     requests: RequestTable
+    #: a tuple for each step: group, KV tokens of its workers at the start, running slots of the group and of all groups,
+    #: seconds, and its end on the clock of `requests`
     steps: list[tuple[int, list[float], int, int, float, float]] = field(repr=False)
 
     @property

@@ -21,54 +21,37 @@ from evenstep.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first decision that differs from the log.
+    """The first decision that differs from the log."""
 
-    Args:
-        decision: running number, from 0.
-        now_s: the host's time at the decision, in seconds.
-        what: ``view``: the policy saw something else. ``answer``: other requests or workers. ``fallback``: only the reason
-            of the fallback differs. ``missing``: the replay did not decide here. ``extra``: the log has no such decision.
-        recorded, replayed: the decision in the log, and that of the replay; None where there is no such decision.
-    """
-
-    decision: int
-    now_s: float
+    decision: int  # running number, from 0
+    now_s: float  # the host's time at the decision, in seconds
+    #: ``view``: the policy saw something else. ``answer``: other requests or workers. ``fallback``: only the reason of the
+    #: fallback differs. ``missing``: the replay did not decide here. ``extra``: the log has no such decision.
     what: str
-    recorded: Round | None
-    replayed: Round | None
+    recorded: Round | None  # the decision in the log; None where there is no such decision
+    replayed: Round | None  # the decision of the replay; None where there is no such decision
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The result of a replay.
+    """The result of a replay."""
 
-    Args:
-        policy: the policy that the replay began with; after a gap, the one that its last part began with.
-        predictor: the one that the caller named, else that of the log's header (may be empty). Later reloads change neither.
-        is_changed: whether the caller named a policy or predictor to replay with.
-        decisions: number of the log's decisions that were compared; the last may be the one that differs.
-        events: events handled; a record of chunks counts as one.
-        fallbacks: how many of the compared decisions fell back to least load in the log.
-        difference: None when all are alike.
-        cut_off: bytes after the last whole record of the log, left by a writer that was killed.
-        gaps: places at which the log lost records, since they could not be written; the part after each is replayed from
-            the state that it began with.
-        seen: what the policy saw in the replay at the decision that differs, or at the one asked for; None for neither, and
-            where the replay made no decision there.
-        after: the event after which that decision was made, as the log names it; empty without `seen`.
-    """
-
-    policy: str
+    policy: str  # the policy that the replay began with; after a gap, the one that its last part began with
+    #: the one that the caller named, else that of the log's header (may be empty). Later reloads change neither.
     predictor: str
-    is_changed: bool
-    decisions: int
-    events: int
-    fallbacks: int
-    difference: Difference | None
-    cut_off: int = 0
+    is_changed: bool  # whether the caller named a policy or predictor to replay with
+    decisions: int  # number of the log's decisions that were compared; the last may be the one that differs
+    events: int  # events handled; a record of chunks counts as one
+    fallbacks: int  # how many of the compared decisions fell back to least load in the log
+    difference: Difference | None  # None when all are alike
+    cut_off: int = 0  # bytes after the last whole record of the log, left by a writer that was killed
+    #: places at which the log lost records, since they could not be written; the part after each is replayed from the state
+    #: that it began with
     gaps: int = 0
+    #: what the policy saw in the replay at the decision that differs, or at the one asked for; None for neither, and where
+    #: the replay made no decision there
     seen: Seen | None = None
-    after: str = ""
+    after: str = ""  # the event after which that decision was made, as the log names it; empty without `seen`
 
 
 class Watch:

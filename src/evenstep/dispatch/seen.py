@@ -13,20 +13,15 @@ from evenstep.dispatch.core import Dispatcher
 
 @dataclass(frozen=True, slots=True)
 class SeenWorker:
-    """A worker as the policy saw it: `RoutingView`'s columns of it.
-
-    Args:
-        load, queued_load, kv_free: KV tokens; `kv_free` is None where nothing limits it.
-        running, queued, free_slots: requests; `free_slots` are those that the round offered.
-    """
+    """A worker as the policy saw it: `RoutingView`'s columns of it."""
 
     worker: str
-    load: float
-    running: int
-    queued: int
-    queued_load: float
-    free_slots: int
-    kv_free: float | None
+    load: float  # KV tokens
+    running: int  # requests
+    queued: int  # requests
+    queued_load: float  # KV tokens
+    free_slots: int  # requests that the round offered
+    kv_free: float | None  # KV tokens; None where nothing limits it
 
 
 @dataclass(frozen=True, slots=True)

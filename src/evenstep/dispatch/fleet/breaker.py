@@ -15,17 +15,11 @@ State: TypeAlias = Literal["closed", "open"]
 
 @dataclass(slots=True)
 class Circuit:
-    """The circuit breaker of one engine.
+    """The circuit breaker of one engine."""
 
-    Args:
-        failures: failures in a row that count against the engine.
-        state: ``closed`` = it gets requests; ``open`` = ejected.
-        cooldown_s: seconds from its ejection, or last bad probe, to the probe after it.
-    """
-
-    failures: int = 0
-    state: State = "closed"
-    cooldown_s: float = 0.0
+    failures: int = 0  # failures in a row that count against the engine
+    state: State = "closed"  # ``closed`` = it gets requests; ``open`` = ejected
+    cooldown_s: float = 0.0  # seconds from its ejection, or last bad probe, to the probe after it
 
 
 class Breaker:

@@ -13,28 +13,18 @@ _ASSUMED_TOKENS = 100_000
 
 @dataclass(slots=True)
 class Prefiller:
-    """An engine that only prefills, with its share of used memory and its requests.
+    """An engine that only prefills, with its share of used memory and its requests."""
 
-    Args:
-        spec: the worker, as its operator describes it.
-        used: share of its KV memory in use by its last report, 0..1. Before the first, and after a failed reading, it is 1:
-            it takes no work. It is 0 if its metrics are not read.
-        charged: tokens of prompts sent there since that report and not released.
-        capacity: its KV memory in tokens; 100,000 while it is not known.
-        sample: running number of that report, 0 before the first.
-        is_up: it is not ejected.
-        leaves: it gets no new prompts, and is removed when it has no requests left.
-        requests: rows whose prompt it computes or keeps.
-    """
-
-    spec: WorkerSpec
+    spec: WorkerSpec  # the worker, as its operator describes it
+    #: share of its KV memory in use by its last report, 0..1. Before the first, and after a failed reading, it is 1: it
+    #: takes no work. It is 0 if its metrics are not read.
     used: float = 1.0
-    charged: int = 0
-    capacity: float = _ASSUMED_TOKENS
-    sample: int = 0
-    is_up: bool = True
-    leaves: bool = False
-    requests: set[int] = field(default_factory=set[int])
+    charged: int = 0  # tokens of prompts sent there since that report and not released
+    capacity: float = _ASSUMED_TOKENS  # its KV memory in tokens; 100,000 while it is not known
+    sample: int = 0  # running number of that report, 0 before the first
+    is_up: bool = True  # it is not ejected
+    leaves: bool = False  # it gets no new prompts, and is removed when it has no requests left
+    requests: set[int] = field(default_factory=set[int])  # rows whose prompt it computes or keeps
 
     @staticmethod
     def stated(spec: WorkerSpec) -> float:

@@ -19,25 +19,16 @@ VERSION = 1
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="header"):
-    """First record of every part of a log.
+    """First record of every part of a log."""
 
-    Args:
-        log: `KIND`.
-        version: of the log's format, `VERSION`.
-        policy, predictor, settings: of the dispatcher at the start of part 0, in every part.
-        part: running number of the file; 0 = the log begins here.
-        evenstep: version of the package that wrote it.
-        after_gap: records before this part are lost after a failed write.
-    """
-
-    log: str = KIND
-    version: int = VERSION
-    part: int = 0
-    policy: str = ""
-    predictor: str = ""
-    settings: LoggedSettings = LoggedSettings()
-    evenstep: str = ""
-    after_gap: bool = False
+    log: str = KIND  # `KIND`
+    version: int = VERSION  # of the log's format, `VERSION`
+    part: int = 0  # running number of the file; 0 = the log begins here
+    policy: str = ""  # of the dispatcher at the start of part 0, in every part
+    predictor: str = ""  # as `policy`
+    settings: LoggedSettings = LoggedSettings()  # as `policy`
+    evenstep: str = ""  # version of the package that wrote it
+    after_gap: bool = False  # records before this part are lost after a failed write
 
 
 class Checkpoint(msgspec.Struct, frozen=True, tag_field="event", tag="checkpoint"):
@@ -50,17 +41,11 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="event", tag="checkpoint
 
 
 class Chunks(msgspec.Struct, frozen=True, tag_field="event", tag="chunks", omit_defaults=True):
-    """Calls of `Dispatcher.produced` since the record before, in order.
+    """Calls of `Dispatcher.produced` since the record before, in order."""
 
-    Args:
-        rows: the row of each call's request.
-        tokens: the tokens of each call; empty = 1 each.
-        times: (index in `rows`, seconds on the host's clock) of each call whose time differs from that of the call or record
-            before.
-    """
-
-    rows: list[int]
-    tokens: list[int] = []
+    rows: list[int]  # the row of each call's request
+    tokens: list[int] = []  # the tokens of each call; empty = 1 each
+    #: (index in `rows`, seconds on the host's clock) of each call whose time differs from that of the call or record before
     times: list[tuple[int, float]] = []
 
 
@@ -76,24 +61,16 @@ class Done(msgspec.Struct, frozen=True, tag_field="event", tag="done"):
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="round", omit_defaults=True):
-    """One decision, and the requests it sent.
+    """One decision, and the requests it sent."""
 
-    Args:
-        decision: running number, from 0.
-        waiting: number of waiting requests that the policy saw.
-        seen: CRC-32 of the view (`policy_call.Packed.checksum`).
-        sent: number of the request (`Arrived.request`) -> name of its worker, as decided by the policy or the fallback; all
-            others that were shown were held.
-        fallback: why least load decided, see `rounds.fallback.Reason`; empty = the policy did.
-        why: the same with its subject, in words; a replay does not compare it.
-    """
-
-    decision: int
-    waiting: int
-    seen: int
+    decision: int  # running number, from 0
+    waiting: int  # number of waiting requests that the policy saw
+    seen: int  # CRC-32 of the view (`policy_call.Packed.checksum`)
+    #: number of the request (`Arrived.request`) -> name of its worker, as decided by the policy or the fallback; all others
+    #: that were shown were held
     sent: dict[int, str] = {}
-    fallback: str = ""
-    why: str = ""
+    fallback: str = ""  # why least load decided, see `rounds.fallback.Reason`; empty = the policy did
+    why: str = ""  # the same with its subject, in words; a replay does not compare it
 
 
 Record: TypeAlias = Header | Checkpoint | Chunks | Round | Done | Event

@@ -20,19 +20,12 @@ _COOLS = ("raised", "contract", "budget", "predictor")
 
 @dataclass(frozen=True, slots=True)
 class Fell:
-    """A round in which least load decided in place of the policy, for ``held`` about some requests only.
+    """A round in which least load decided in place of the policy, for ``held`` about some requests only."""
 
-    Args:
-        decision: running number of the decision, from 0.
-        now_s: the host's time of the decision, in seconds.
-        reason: see `Reason`; never empty.
-        why: the reason with its subject, in words.
-    """
-
-    decision: int
-    now_s: float
-    reason: Reason
-    why: str
+    decision: int  # running number of the decision, from 0
+    now_s: float  # the host's time of the decision, in seconds
+    reason: Reason  # see `Reason`; never empty
+    why: str  # the reason with its subject, in words
 
 
 class Fallback:

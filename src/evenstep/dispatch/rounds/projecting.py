@@ -29,17 +29,12 @@ def age_of(requests: RequestColumns, row: int) -> int:
 
 
 class Seen(NamedTuple):
-    """Columns of each worker at the last projection, [G] each, to find workers that changed since.
+    """Columns of each worker at the last projection, [G] each, to find workers that changed since."""
 
-    Args:
-        changes, load, foreign_load: the workers' columns at that time, written by `see`; `changes` may be `NEVER_SEEN`.
-        changed: written by `due`: 1 for workers whose columns differ now, else 0.
-    """
-
-    changes: Ints
-    load: Floats
-    foreign_load: Floats
-    changed: Ints
+    changes: Ints  # the workers' column at that time, written by `see`; may be `NEVER_SEEN`
+    load: Floats  # the column at that time, written by `see`
+    foreign_load: Floats  # the column at that time, written by `see`
+    changed: Ints  # written by `due`: 1 for workers whose columns differ now, else 0
 
 
 _SEEN = compiled.struct(Seen)

@@ -186,30 +186,19 @@ def holds(worker: I8, waiting: int, workers_i: I8, workers_f: F8, waiting_f: F8,
 
 
 class Shown(NamedTuple):
-    """The arrays that `show` writes, and its working space; W is at least the number of requests shown.
+    """The arrays that `show` writes, and its working space; W is at least the number of requests shown."""
 
-    Args:
-        gathers: [G], read: 1 for groups that wait for more and are offered nothing.
-        shares: [C], working space of `window`.
-        order: [G], working space.
-        free: [G], slots each worker is offered.
-        waiting: [W], the rows that are shown.
-        workers_i, workers_f, waiting_i, waiting_f: as in `routing.view`.
-        worker: [W], the answer: `HOLD` is written for each request shown.
-        idle: [1], number of workers that run nothing (`idle_workers` without an answer).
-    """
-
-    gathers: Ints
-    shares: Ints
-    order: Ints
-    free: Ints
-    waiting: Ints
-    workers_i: IntTable
-    workers_f: Table
-    waiting_i: IntTable
-    waiting_f: Table
-    worker: Ints
-    idle: Ints
+    gathers: Ints  # [G], read: 1 for groups that wait for more and are offered nothing
+    shares: Ints  # [C], working space of `window`
+    order: Ints  # [G], working space
+    free: Ints  # [G], slots each worker is offered
+    waiting: Ints  # [W], the rows that are shown
+    workers_i: IntTable  # as in `routing.view`
+    workers_f: Table  # as in `routing.view`
+    waiting_i: IntTable  # as in `routing.view`
+    waiting_f: Table  # as in `routing.view`
+    worker: Ints  # [W], the answer: `HOLD` is written for each request shown
+    idle: Ints  # [1], number of workers that run nothing (`idle_workers` without an answer)
 
 
 @declared(None if INT is None else INT(_REQUESTS, _WORKERS, I1, INT, INT, INT, FLOAT, compiled.struct(Shown)))

@@ -27,22 +27,15 @@ _EMPTY: I8 = np.zeros(0, np.int64)
 
 
 class Tables(NamedTuple):
-    """The tables that `send` reads and writes.
+    """The tables that `send` reads and writes."""
 
-    Args:
-        rows, workers: the tables of requests and of workers.
-        waits: sum and number of waits (`Waits.sums`).
-        counts, bounds, sums: the histogram of waits in seconds, as of `Histogram.arrays`.
-        tokens: int64[1], written by each call: tokens of the prompts that it sent.
-    """
-
-    rows: RequestColumns
-    workers: WorkerColumns
-    waits: Floats
-    counts: Ints
-    bounds: Floats
-    sums: Floats
-    tokens: Ints
+    rows: RequestColumns  # the table of requests
+    workers: WorkerColumns  # the table of workers
+    waits: Floats  # sum and number of waits (`Waits.sums`)
+    counts: Ints  # of the histogram of waits in seconds, as of `Histogram.arrays`
+    bounds: Floats  # of the same histogram
+    sums: Floats  # of the same histogram
+    tokens: Ints  # int64[1], written by each call: tokens of the prompts that it sent
 
 
 @declared(None if INT is None else INT(compiled.struct(Tables), I1, I1, INT, I1, INT, FLOAT))

@@ -98,14 +98,7 @@ class Told(NamedTuple):
 
 
 class StepTables(NamedTuple):
-    """The tables that chunks and leaving requests change.
-
-    Args:
-        requests, workers, groups, early, members, news: columns, as their types say.
-        early_room, news_room: rows for each group in `early`, and for each group of several workers in `news`.
-        quiet: array of one number, only read: 1 while no request waits for the end of a step, else 0.
-        ended: array of one number, written: the group whose step ended while a request waited for that; -1 = no group.
-    """
+    """The tables that chunks and leaving requests change; their columns are as their types say."""
 
     requests: Told
     workers: Held
@@ -113,7 +106,7 @@ class StepTables(NamedTuple):
     early: EarlySteps
     members: Members
     news: NewSteps
-    early_room: int
-    news_room: int
-    quiet: Ints
-    ended: Ints
+    early_room: int  # rows for each group in `early`
+    news_room: int  # rows for each group of several workers in `news`
+    quiet: Ints  # array of one number, only read: 1 while no request waits for the end of a step, else 0
+    ended: Ints  # array of one number, written: the group whose step ended while a request waited for that; -1 = no group

@@ -63,19 +63,13 @@ def _law(groups: GroupColumns, group: int) -> tuple[float, float]:
 
 
 class StepFit(NamedTuple):
-    """The fitted law of one group: seconds of a step against KV tokens of its heaviest worker.
+    """The fitted law of one group: seconds of a step against KV tokens of its heaviest worker."""
 
-    Attributes:
-        seconds_per_token: t_l, seconds of a step for each KV token; nan while it is not known well enough (`error`).
-        overhead_s: C, the fixed seconds of a step, 0 or more; nan as long as `seconds_per_token`.
-        r_squared: share (0..1) of the variance of step seconds that the law explains; nan without a law.
-        error: ratio of two standard errors of the slope to its absolute value; inf for a slope of 0. It is nan before 50
-            steps, and while loads do not differ. There is no law above 0.25, or with a slope of 0 or below.
-    """
-
-    seconds_per_token: float
-    overhead_s: float
-    r_squared: float
+    seconds_per_token: float  # t_l, seconds of a step for each KV token; nan while it is not known well enough (`error`)
+    overhead_s: float  # C, the fixed seconds of a step, 0 or more; nan as long as `seconds_per_token`
+    r_squared: float  # share (0..1) of the variance of step seconds that the law explains; nan without a law
+    #: ratio of two standard errors of the slope to its absolute value; inf for a slope of 0. It is nan before 50 steps, and
+    #: while loads do not differ. There is no law above 0.25, or with a slope of 0 or below.
     error: float
 
 
