@@ -18,17 +18,11 @@ class NotItsPageError(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class UsageOptions:
-    """The token accounting that a request asks for, as three flags.
+    """The token accounting that a request asks for, as three flags."""
 
-    Args:
-        usage: one usage object at the end of the stream (``stream_options.include_usage``).
-        continuous: a usage object in every chunk (``stream_options.continuous_usage_stats``).
-        token_ids: the token ids of prompt and output in the chunks (``return_token_ids``).
-    """
-
-    usage: bool = False
-    continuous: bool = False
-    token_ids: bool = False
+    usage: bool = False  # one usage object at the end of the stream (``stream_options.include_usage``)
+    continuous: bool = False  # a usage object in every chunk (``stream_options.continuous_usage_stats``)
+    token_ids: bool = False  # the token ids of prompt and output in the chunks (``return_token_ids``)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +58,17 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class EngineSample:
-    """One rank of an engine as its metrics page shows it.
+    """One rank of an engine as its metrics page shows it."""
 
-    Args:
-        rank: data-parallel rank, 0 where there is only one.
-        running, waiting: requests that run, and that wait inside the engine, now.
-        kv_tokens: resident KV tokens, possibly rounded to whole blocks; nan = not on the page.
-        kv_capacity: KV tokens the rank can hold; inf = not on the page.
-        prefix_queried: prompt tokens looked up in the prefix cache since the engine started; nan = not on the page.
-        prefix_hit: of `prefix_queried`, the tokens that were in the cache; nan = not on the page.
-        kv_share: share of its KV memory in use, 0..1, as the page has it; nan = not on the page.
-    """
-
-    rank: int
-    running: int
-    waiting: int
-    kv_tokens: float
-    kv_capacity: float
+    rank: int  # data-parallel rank, 0 where there is only one
+    running: int  # requests that run now
+    waiting: int  # requests that wait inside the engine now
+    kv_tokens: float  # resident KV tokens, possibly rounded to whole blocks; nan = not on the page
+    kv_capacity: float  # KV tokens the rank can hold; inf = not on the page
+    #: prompt tokens looked up in the prefix cache since the engine started; nan = not on the page
     prefix_queried: float = math.nan
-    prefix_hit: float = math.nan
-    kv_share: float = math.nan
+    prefix_hit: float = math.nan  # of `prefix_queried`, the tokens that were in the cache; nan = not on the page
+    kv_share: float = math.nan  # share of its KV memory in use, 0..1, as the page has it; nan = not on the page
 
     @property
     def kv_used(self) -> float:

@@ -47,20 +47,14 @@ _TEXT, _LIST = msgspec.Raw(b'"text"'), ord("[")
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """How to continue an answer.
+    """How to continue an answer."""
 
-    Args:
-        body: for the next engine; empty if the answer cannot continue, or if only its end is missing (`spent`).
-        why_not: the reason why it cannot continue, as a clause; empty if it can.
-        ids: token ids from which the next engine continues, as a JSON list: the rest is drawn as in an unbroken answer.
-            Empty if it starts anew, or continues from text, which is joined without that guarantee.
-        is_engines: True if the reason lies with this engine: another one may be able to continue.
-    """
-
-    body: bytes
-    why_not: str
+    body: bytes  # for the next engine; empty if the answer cannot continue, or if only its end is missing (`spent`)
+    why_not: str  # the reason why it cannot continue, as a clause; empty if it can
+    #: token ids from which the next engine continues, as a JSON list: the rest is drawn as in an unbroken answer. Empty if
+    #: it starts anew, or continues from text, which is joined without that guarantee.
     ids: bytes = b""
-    is_engines: bool = False
+    is_engines: bool = False  # True if the reason lies with this engine: another one may be able to continue
 
     @property
     def spent(self) -> bool:

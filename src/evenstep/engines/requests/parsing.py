@@ -32,39 +32,26 @@ _FIRST = re.compile(rb"\[[ \t\r\n]*+(.)", re.DOTALL)
 
 
 class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A parsed request for tokens.
+    """A parsed request for tokens."""
 
-    Args:
-        kind, model: the endpoint, and the name of the model as the client wrote it.
-        body: as the client sent it.
-        fields: the JSON of each member, as windows on the body.
-        n: answers the client gets for each prompt.
-        best_of: sequences the engine runs for each prompt, at least `n`; equal to `n` for a chat.
-        max_tokens: most output tokens of one sequence; -1 if only the context limits it. A completion without the field has
-            16, one with null as many as fit, as in vLLM.
-        min_tokens: least output tokens of one sequence, 0 if not given.
-        user: a key that may pin a request to the worker of similar ones; empty if not given.
-        asked: accounting the client asked for; `Dialect.given` says what it gets.
-        goes_unchanged: engines get the body as it is: no stream, and no member that would choose an engine's rank or memory.
-        prompts: number of prompts; more than one only in completions.
-        prompt_tokens: the number of ids, over all prompts, if they came as ids; else -1.
-        prompt: the JSON of ``prompt`` or ``messages``, a window on the body; empty if there are prompts as embeddings.
-    """
-
-    kind: Literal["chat", "completions"]
-    body: bytes
-    fields: Mapping[str, msgspec.Raw]
-    model: str
+    kind: Literal["chat", "completions"]  # the endpoint
+    body: bytes  # as the client sent it
+    fields: Mapping[str, msgspec.Raw]  # the JSON of each member, as windows on the body
+    model: str  # the name of the model as the client wrote it
     stream: bool
-    n: int
-    best_of: int
+    n: int  # answers the client gets for each prompt
+    best_of: int  # sequences the engine runs for each prompt, at least `n`; equal to `n` for a chat
+    #: most output tokens of one sequence; -1 if only the context limits it. A completion without the field has 16, one with
+    #: null as many as fit, as in vLLM.
     max_tokens: int
-    min_tokens: int
-    user: str
-    asked: UsageOptions
+    min_tokens: int  # least output tokens of one sequence, 0 if not given
+    user: str  # a key that may pin a request to the worker of similar ones; empty if not given
+    asked: UsageOptions  # accounting the client asked for; `Dialect.given` says what it gets
+    #: engines get the body as it is: no stream, and no member that would choose an engine's rank or memory
     goes_unchanged: bool
-    prompts: int
-    prompt_tokens: int
+    prompts: int  # number of prompts; more than one only in completions
+    prompt_tokens: int  # the number of ids, over all prompts, if they came as ids; else -1
+    #: the JSON of ``prompt`` or ``messages``, a window on the body; empty if there are prompts as embeddings
     prompt: msgspec.Raw
 
     @property

@@ -17,23 +17,14 @@ MOST_REFUSAL = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error answer to a client.
+    """An error answer to a client."""
 
-    Args:
-        status: HTTP status.
-        kind: OpenAI's ``type``.
-        message: text for the client, without addresses of engines.
-        code: a word for programs to match; None, as in OpenAI's API, for plain faults of a request.
-        param: the invalid field; None if the error is not about one field.
-        retry_after_s: seconds until the client may try again; 0 = no Retry-After header.
-    """
-
-    status: int
-    kind: str
-    message: str
-    code: str | None = None
-    param: str | None = None
-    retry_after_s: float = 0.0
+    status: int  # HTTP status
+    kind: str  # OpenAI's ``type``
+    message: str  # text for the client, without addresses of engines
+    code: str | None = None  # a word for programs to match; None, as in OpenAI's API, for plain faults of a request
+    param: str | None = None  # the invalid field; None if the error is not about one field
+    retry_after_s: float = 0.0  # seconds until the client may try again; 0 = no Retry-After header
 
     def body(self) -> bytes:
         """The HTTP body: JSON with one member ``error``, which has message, type, param and code."""

@@ -9,17 +9,11 @@ from evenstep.errors import EngineError
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """An answer that did not stream.
+    """An answer that did not stream."""
 
-    Args:
-        prompt_tokens: as the engine counts them; -1 if it does not report them.
-        produced: output tokens of all choices; -1 if the engine does not report them.
-        recomputed: the engine hands the request back, to be run elsewhere; the client must not get this answer.
-    """
-
-    prompt_tokens: int
-    produced: int
-    recomputed: bool
+    prompt_tokens: int  # as the engine counts them; -1 if it does not report them
+    produced: int  # output tokens of all choices; -1 if the engine does not report them
+    recomputed: bool  # the engine hands the request back, to be run elsewhere; the client must not get this answer
 
 
 class _Choice(msgspec.Struct, gc=False):

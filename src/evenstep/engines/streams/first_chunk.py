@@ -24,22 +24,14 @@ _JSON = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Start(msgspec.Struct, frozen=True, gc=False):
-    """The first chunk of a stream; it carries no output token.
+    """The first chunk of a stream; it carries no output token."""
 
-    Args:
-        size: length of its event in bytes, the empty line included.
-        request_id, created: the stream's ``id`` and ``created`` time, as JSON.
-        prompt_tokens: tokens of the prompt; -1 = not reported.
-        prompt_ids: token ids of the prompt, a JSON list; empty = not reported.
-        out: the bytes for the client.
-    """
-
-    size: int
-    request_id: bytes
-    created: bytes
-    prompt_tokens: int
-    prompt_ids: bytes
-    out: bytes
+    size: int  # length of its event in bytes, the empty line included
+    request_id: bytes  # the stream's ``id``, as JSON
+    created: bytes  # the stream's ``created`` time, as JSON
+    prompt_tokens: int  # tokens of the prompt; -1 = not reported
+    prompt_ids: bytes  # token ids of the prompt, a JSON list; empty = not reported
+    out: bytes  # the bytes for the client
 
 
 class FirstChunks:

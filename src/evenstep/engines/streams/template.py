@@ -31,27 +31,18 @@ _read = compiled.entry(read_events)
 
 
 class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """The form of one stream's usual event.
+    """The form of one stream's usual event."""
 
-    Args:
-        pieces: the bytes of the event up to its text; from the text's end to its one token id (empty without ids); from
-            there to the end, in three pieces around both counts (without counts, all are in the first); and the bytes for
-            the client after the text (empty = as the engine sent them).
-        counts: number of counts: 2 or 0.
-        total_first: ``total_tokens`` comes before ``completion_tokens``.
-        prompt_tokens: ``total_tokens`` minus ``completion_tokens``; 0 without counts.
-        is_counted: events of this form report token ids or counts.
-        shape: `pieces`, concatenated.
-        parts: int64[10]: the length of each piece, and four numbers, in the order of `usual_events.PREFIX` on.
-    """
-
+    #: the bytes of the event up to its text; from the text's end to its one token id (empty without ids); from there to the
+    #: end, in three pieces around both counts (without counts, all are in the first); and the bytes for the client after the
+    #: text (empty = as the engine sent them)
     pieces: tuple[bytes, ...]
-    counts: int
-    total_first: bool
-    prompt_tokens: int
-    is_counted: bool
-    shape: bytes
-    parts: I8
+    counts: int  # number of counts: 2 or 0
+    total_first: bool  # ``total_tokens`` comes before ``completion_tokens``
+    prompt_tokens: int  # ``total_tokens`` minus ``completion_tokens``; 0 without counts
+    is_counted: bool  # events of this form report token ids or counts
+    shape: bytes  # `pieces`, concatenated
+    parts: I8  # int64[10]: the length of each piece, and four numbers, in the order of `usual_events.PREFIX` on
 
     @classmethod
     def of(cls, pieces: tuple[bytes, ...], counts: int, total_first: bool, prompt_tokens: int, changes: bool) -> Self:

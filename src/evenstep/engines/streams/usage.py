@@ -12,27 +12,17 @@ from evenstep.engines.streams.chunks import Usage
 
 @dataclass(frozen=True, slots=True)
 class SoFar:
-    """The part of a broken stream that reached the client, as needed to continue it.
+    """The part of a broken stream that reached the client, as needed to continue it."""
 
-    Args:
-        request_id, created: the ``id`` and ``created`` time that the client has seen, as JSON; empty before the first chunk.
-        prompt_tokens: tokens of the client's prompt; -1 if the engine has not reported them.
-        produced: number of output tokens the client has. If it gets no token ids, a token counts once its text was sent.
-        prompt_ids: token ids of the prompt, as the engine's JSON list; empty if not reported.
-        ids, text: the output, as token ids (empty if not reported) and as text.
-        plain: nothing but text has come (no tool call, no reasoning).
-        bundled: the engine reported no counts, so events were counted, but an event carried several tokens: `produced` is
-            too low.
-    """
-
-    request_id: bytes
-    created: bytes
-    prompt_tokens: int
-    produced: int
-    prompt_ids: bytes
-    ids: tuple[int, ...]
-    text: str
-    plain: bool
+    request_id: bytes  # the ``id`` that the client has seen, as JSON; empty before the first chunk
+    created: bytes  # the ``created`` time that the client has seen, as JSON; empty before the first chunk
+    prompt_tokens: int  # tokens of the client's prompt; -1 if the engine has not reported them
+    produced: int  # number of output tokens the client has. If it gets no token ids, a token counts once its text was sent.
+    prompt_ids: bytes  # token ids of the prompt, as the engine's JSON list; empty if not reported
+    ids: tuple[int, ...]  # the output as token ids; empty if not reported
+    text: str  # the output as text
+    plain: bool  # nothing but text has come (no tool call, no reasoning)
+    #: the engine reported no counts, so events were counted, but an event carried several tokens: `produced` is too low
     bundled: bool = False
 
 
