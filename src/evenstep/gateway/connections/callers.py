@@ -25,17 +25,11 @@ _MOST_EXPECTED = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The sender of a request.
+    """The sender of a request."""
 
-    Args:
-        tenant: the tenant whose limits its requests count against.
-        classes: names of the classes it may ask for -> their numbers, from 1.
-        default_class: number of the class for a request that names no class; 0 = no class.
-    """
-
-    tenant: str
-    classes: Mapping[str, int]
-    default_class: int = 0
+    tenant: str  # the tenant whose limits its requests count against
+    classes: Mapping[str, int]  # names of the classes it may ask for -> their numbers, from 1
+    default_class: int = 0  # number of the class for a request that names no class; 0 = no class
 
 
 def renumbered(before: Iterable[str], after: Iterable[str]) -> tuple[int, ...]:

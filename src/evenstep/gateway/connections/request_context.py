@@ -19,40 +19,24 @@ _NAME = re.compile(r"[A-Za-z0-9._\-]{1,128}")
 
 
 class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A parsed head, and what follows from it under the current config.
+    """A parsed head, and what follows from it under the current config."""
 
-    Args:
-        head: as read; its `length` belongs to the first request with this head.
-        name: the request's id from X-Request-Id, if it is up to 128 of A-Z a-z 0-9 . _ -; empty = it gets a new one.
-        kind: ``chat`` or ``completions``, which generate tokens; ``other`` = it does not.
-        caller: the client; None if its key is missing or wrong.
-        refusal: for an invalid key, class, expected tokens or priority; None = not refused.
-        number: number of its class, from 1; 0 = no class.
-        expected: output tokens the client expects; 0 = unknown.
-        priority: the smallest goes first, where ``dispatch.order`` looks at priorities; 0 if not stated.
-        carried: header lines that are forwarded to engines, each with its CRLF.
-        credentials: the client's Authorization line, with its CRLF, for engines to which the gateway has no key; empty if it
-            sent none, None if the gateway has keys for clients.
-        session: the text that names its session; empty = the head has none.
-        task: the text that names its task; empty = the head has no task.
-        traceparent: W3C trace context; empty = the head has no such header.
-        for_page: header lines of the answer that let a page of an allowed origin read it (`callers.origin_lines`).
-    """
-
-    head: RequestHead
-    name: str
-    kind: Kind
-    caller: Caller | None
-    refusal: Refusal | None
-    number: int
-    expected: int
-    priority: float
-    carried: bytes
+    head: RequestHead  # as read; its `length` belongs to the first request with this head
+    name: str  # the request's id from X-Request-Id, if it is up to 128 of A-Z a-z 0-9 . _ -; empty = it gets a new one
+    kind: Kind  # ``chat`` or ``completions``, which generate tokens; ``other`` = it does not
+    caller: Caller | None  # the client; None if its key is missing or wrong
+    refusal: Refusal | None  # for an invalid key, class, expected tokens or priority; None = not refused
+    number: int  # number of its class, from 1; 0 = no class
+    expected: int  # output tokens the client expects; 0 = unknown
+    priority: float  # the smallest goes first, where ``dispatch.order`` looks at priorities; 0 if not stated
+    carried: bytes  # header lines that are forwarded to engines, each with its CRLF
+    #: the client's Authorization line, with its CRLF, for engines to which the gateway has no key; empty if it sent none,
+    #: None if the gateway has keys for clients
     credentials: bytes | None
-    session: str
-    task: str
-    traceparent: str
-    for_page: bytes
+    session: str  # the text that names its session; empty = the head has none
+    task: str  # the text that names its task; empty = the head has no task
+    traceparent: str  # W3C trace context; empty = the head has no such header
+    for_page: bytes  # header lines of the answer that let a page of an allowed origin read it (`callers.origin_lines`)
 
     @property
     def asks_what_is_allowed(self) -> bool:

@@ -26,23 +26,14 @@ _MAY_CHANGE = {"group", "slots", "kv_tokens", "speed", "scraped", "api_key"}
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The planned workers of a source, and the changes that follow.
+    """The planned workers of a source, and the changes that follow."""
 
-    Args:
-        source: name of the source.
-        workers: all that it will own.
-        joins: those of them that are new or have changed.
-        adopts: names of those that the config takes over from the admin API.
-        leaves: names of workers that the source owns now and will not own.
-        skips: names of workers that discovery found, but whose name or engine another worker has.
-    """
-
-    source: str
-    workers: dict[str, Worker]
-    joins: list[Worker]
-    adopts: list[str]
-    leaves: list[str]
-    skips: list[str]
+    source: str  # name of the source
+    workers: dict[str, Worker]  # all that it will own
+    joins: list[Worker]  # those of them that are new or have changed
+    adopts: list[str]  # names of those that the config takes over from the admin API
+    leaves: list[str]  # names of workers that the source owns now and will not own
+    skips: list[str]  # names of workers that discovery found, but whose name or engine another worker has
 
 
 class Membership:

@@ -38,20 +38,14 @@ _Context: TypeAlias = tuple[ssl.SSLContext, Tls, str]
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """The result of a reload.
+    """The result of a reload."""
 
-    Args:
-        changed: dotted settings whose new values are in use; of ``engines``, ``scrape_...`` apply at once, those of
-            TLS to new connections, the others to new endpoints.
-        joined: names of workers that are new or have changed.
-        left: names of workers that leave.
-        needs_restart: dotted settings whose new values are not used before a restart.
-    """
-
+    #: dotted settings whose new values are in use; of ``engines``, ``scrape_...`` apply at once, those of TLS to new
+    #: connections, the others to new endpoints
     changed: list[str]
-    joined: list[str]
-    left: list[str]
-    needs_restart: list[str]
+    joined: list[str]  # names of workers that are new or have changed
+    left: list[str]  # names of workers that leave
+    needs_restart: list[str]  # dotted settings whose new values are not used before a restart
 
 
 class Reloader:

@@ -22,57 +22,38 @@ Outcome: TypeAlias = Literal["complete", "error", "cancelled", "refused"]
 
 
 class Ended(msgspec.Struct, gc=False):
-    """The summary of a request: `begun` when it arrives, filled in by its methods, and given to the sinks at its end.
+    """The summary of a request: `begun` when it arrives, filled in by its methods, and given to the sinks at its end."""
 
-    Args:
-        request_id: the id given by the client, or ours.
-        outcome: ``complete`` (with all its tokens), ``error`` (before or after its first token; also if no engine was free
-            in time), ``cancelled`` (its client left) or ``refused``: for its key, form, size, path or model, at a
-            limit, or while the gateway starts or drains.
-        status: HTTP status the client saw, that of its head if a stream broke off; 0 = it saw no answer.
-        path: of the request, without query.
-        model: the model it asks for; an unknown name is cut to 120 characters. Empty if it names none, or was refused before
-            its body was read.
-        tenant: of its caller; empty if its key is missing or wrong.
-        request_class: number of its class, from 1; 0 = no class.
-        worker: the last worker it was sent to; empty if it was never sent.
-        prompt_tokens, output_tokens: as an engine counted them, else as estimated; 0 without either.
-        tries: legs begun for it, those to prefillers included.
-        continued: whether a further leg began after its first token.
-        arrived_s: monotonic time, in seconds, at which it was read whole, or refused before. This and the times below are
-            nan if it never happened.
-        sent_s: of its last dispatch to a worker.
-        first_s: of its first token, its whole answer, or the first byte of a forwarded answer.
-        ended_s: of its end.
-        traceparent, tracestate: W3C trace context as the client sent it; empty = it sent no such header.
-        class_name: name of its class when it came; empty = no class.
-        sequences: number of sequences that its answer streams side by side; 0 = it does not stream; 1 if no pool had it.
-        method: HTTP method.
-        sinks: get it at the end, and only read it.
-    """
-
-    request_id: str
+    request_id: str  # the id given by the client, or ours
+    #: ``complete`` (with all its tokens), ``error`` (before or after its first token; also if no engine was free in time),
+    #: ``cancelled`` (its client left) or ``refused``: for its key, form, size, path or model, at a limit, or while the
+    #: gateway starts or drains
     outcome: Outcome
-    status: int
-    path: str = ""
+    status: int  # HTTP status the client saw, that of its head if a stream broke off; 0 = it saw no answer
+    path: str = ""  # of the request, without query
+    #: the model it asks for; an unknown name is cut to 120 characters. Empty if it names none, or was refused before its
+    #: body was read.
     model: str = ""
-    tenant: str = ""
-    request_class: int = 0
-    worker: str = ""
-    prompt_tokens: int = 0
-    output_tokens: int = 0
-    tries: int = 0
-    continued: bool = False
+    tenant: str = ""  # of its caller; empty if its key is missing or wrong
+    request_class: int = 0  # number of its class, from 1; 0 = no class
+    worker: str = ""  # the last worker it was sent to; empty if it was never sent
+    prompt_tokens: int = 0  # as an engine counted them, else as estimated; 0 without either
+    output_tokens: int = 0  # as an engine counted them, else as estimated; 0 without either
+    tries: int = 0  # legs begun for it, those to prefillers included
+    continued: bool = False  # whether a further leg began after its first token
+    #: monotonic time, in seconds, at which it was read whole, or refused before. This and the times below are nan if it
+    #: never happened.
     arrived_s: float = math.nan
-    sent_s: float = math.nan
-    first_s: float = math.nan
-    ended_s: float = math.nan
-    traceparent: str = ""
-    tracestate: str = ""
-    class_name: str = ""
+    sent_s: float = math.nan  # of its last dispatch to a worker
+    first_s: float = math.nan  # of its first token, its whole answer, or the first byte of a forwarded answer
+    ended_s: float = math.nan  # of its end
+    traceparent: str = ""  # W3C trace context as the client sent it; empty = it sent no such header
+    tracestate: str = ""  # W3C trace context as the client sent it; empty = it sent no such header
+    class_name: str = ""  # name of its class when it came; empty = no class
+    #: number of sequences that its answer streams side by side; 0 = it does not stream; 1 if no pool had it
     sequences: int = 1
-    method: str = "POST"
-    sinks: tuple[Sink, ...] = ()
+    method: str = "POST"  # HTTP method
+    sinks: tuple[Sink, ...] = ()  # get it at the end, and only read it
 
     @property
     def ttft_s(self) -> float:

@@ -12,17 +12,11 @@ from evenstep.errors import EngineError
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """One entry of a ``/v1/models`` page.
+    """One entry of a ``/v1/models`` page."""
 
-    Args:
-        name: its id.
-        parent: the base model of an adapter; empty for a base model.
-        text: the entry as the engine or `card_of` wrote it, a JSON object.
-    """
-
-    name: str
-    parent: str
-    text: bytes
+    name: str  # its id
+    parent: str  # the base model of an adapter; empty for a base model
+    text: bytes  # the entry as the engine or `card_of` wrote it, a JSON object
 
 
 class _Entry(msgspec.Struct):
