@@ -35,19 +35,13 @@ _IDLE, _WAITING, _BODY, _BROKEN = _State
 
 
 class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """The part of an answer that some bytes brought.
+    """The part of an answer that some bytes brought."""
 
-    Args:
-        head: of the answer, if these bytes completed it; else None. It may come together with a fault.
-        body: the next bytes of the body, without chunk framing; may be empty.
-        over: the answer has ended in order.
-        fault: the reason why the connection is of no further use and nothing more is read; empty = no fault.
-    """
-
+    #: of the answer, if these bytes completed it; else None. It may come together with a fault.
     head: ResponseHead | None = None
-    body: bytes = b""
-    over: bool = False
-    fault: str = ""
+    body: bytes = b""  # the next bytes of the body, without chunk framing; may be empty
+    over: bool = False  # the answer has ended in order
+    fault: str = ""  # the reason why the connection is of no further use and nothing more is read; empty = no fault
 
 
 class ClientSide:

@@ -46,48 +46,31 @@ P = TypeVar("P", httptools.HttpRequestParser, httptools.HttpResponseParser)
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """The head of a request.
+    """The head of a request."""
 
-    Args:
-        method, target: as they came; the target is a path, with its query, of a URL only that part.
-        path: the target without its query, not decoded.
-        headers: by name in lower case; values of one name are joined by a comma and a blank.
-        length: bytes of the body, 0 without one, or `CHUNKED`; a cached head (`heads`) has the length of the first request.
-        keep_alive: the client lets the connection be reused (RFC 9112 section 9.3).
-        chunks: the client knows chunked bodies: it speaks HTTP/1.1 (RFC 9112 section 7.1).
-        expects: the client waits for a 100 before it sends the body (RFC 9110 section 10.1.1).
-    """
-
-    method: str
-    target: str
-    path: str
-    headers: dict[str, str]
+    method: str  # as it came
+    target: str  # as it came: a path, with its query; of a URL only that part
+    path: str  # the target without its query, not decoded
+    headers: dict[str, str]  # by name in lower case; values of one name are joined by a comma and a blank
+    #: bytes of the body, 0 without one, or `CHUNKED`; a cached head (`heads`) has the length of the first request
     length: int
-    keep_alive: bool
-    chunks: bool
-    expects: bool
+    keep_alive: bool  # the client lets the connection be reused (RFC 9112 section 9.3)
+    chunks: bool  # the client knows chunked bodies: it speaks HTTP/1.1 (RFC 9112 section 7.1)
+    expects: bool  # the client waits for a 100 before it sends the body (RFC 9110 section 10.1.1)
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """The head of an answer.
+    """The head of an answer."""
 
-    Args:
-        status: 100 to 599.
-        headers: by name in lower case; values of one name are joined by a comma and a blank.
-        length: bytes of the body, `CHUNKED` or `UNTIL_CLOSED`; 0 where no body can follow, as after status 204 or a HEAD. A
-            cached head (`heads`) has the length of the first answer.
-        keep_alive: the server lets the connection be reused (RFC 9112 section 9.3); False with `UNTIL_CLOSED`.
-        kind: the content type without parameters, in lower case; empty without the header.
-        is_plain: the body is not compressed: Content-Encoding is absent or ``identity``.
-    """
-
-    status: int
-    headers: dict[str, str]
+    status: int  # 100 to 599
+    headers: dict[str, str]  # by name in lower case; values of one name are joined by a comma and a blank
+    #: bytes of the body, `CHUNKED` or `UNTIL_CLOSED`; 0 where no body can follow, as after status 204 or a HEAD. A cached
+    #: head (`heads`) has the length of the first answer.
     length: int
-    keep_alive: bool
-    kind: str
-    is_plain: bool
+    keep_alive: bool  # the server lets the connection be reused (RFC 9112 section 9.3); False with `UNTIL_CLOSED`
+    kind: str  # the content type without parameters, in lower case; empty without the header
+    is_plain: bool  # the body is not compressed: Content-Encoding is absent or ``identity``
 
     @property
     def retry_after_s(self) -> float:
