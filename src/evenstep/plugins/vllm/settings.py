@@ -13,15 +13,10 @@ FOLDER, RANK = "EVENSTEP_STEPS_FOLDER", "EVENSTEP_STEPS_RANK"
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Where to record steps, and as which rank.
+    """Where to record steps, and as which rank."""
 
-    Args:
-        folder: where the files go; made when missing.
-        rank: number of the engine; -1 = `rank_of` finds one.
-    """
-
-    folder: Path
-    rank: int = -1
+    folder: Path  # where the files go; made when missing
+    rank: int = -1  # number of the engine; -1 = `rank_of` finds one
 
 
 def recording(environ: Mapping[str, str]) -> Recording | None:

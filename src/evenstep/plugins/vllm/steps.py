@@ -15,25 +15,15 @@ from evenstep.request import F8, I8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupSteps:
-    """K steps of G ranks that share a barrier, in order, without steps in which no rank ran anything.
+    """K steps of G ranks that share a barrier, in order, without steps in which no rank ran anything."""
 
-    Args:
-        rank: int64[G], numbers of the ranks, ascending.
-        start_s: float64[K, G], Unix time at which each rank began the step.
-        seconds: float64[K, G], duration of the step on each rank.
-        running: int64[K, G], requests that hold memory.
-        load: float64[K, G], KV tokens while the step ran.
-        produced: int64[K, G], tokens of answers that the step made.
-        alone: number of steps that not every rank recorded and that are left out.
-    """
-
-    rank: I8
-    start_s: F8
-    seconds: F8
-    running: I8
-    load: F8
-    produced: I8
-    alone: int
+    rank: I8  # int64[G], numbers of the ranks, ascending
+    start_s: F8  # float64[K, G], Unix time at which each rank began the step
+    seconds: F8  # float64[K, G], duration of the step on each rank
+    running: I8  # int64[K, G], requests that hold memory
+    load: F8  # float64[K, G], KV tokens while the step ran
+    produced: I8  # int64[K, G], tokens of answers that the step made
+    alone: int  # number of steps that not every rank recorded and that are left out
 
     def between(self, first_s: float, last_s: float) -> GroupSteps:
         """The steps that begin on their last rank at `first_s` or later and before `last_s`, Unix times; `alone` stays."""
