@@ -21,20 +21,15 @@ from evenstep.sim.engine.simulation import Engine, simulate_engine
 class PrefillTier:
     """P prefillers, each with its own queue, which it batches oldest first, whole prompts up to a token budget.
 
-    Args:
-        prefillers: P.
-        batch_time: the law that gives the seconds of a batch of prompts.
-        token_budget: the most prompt tokens of a batch; a longer prompt runs in chunks.
-
     Raises:
         InputError: `prefillers` or `token_budget` is not an integer >= 1.
 
     Source: BalanceRoute sec. 5 (a dispatcher picks an unsaturated prefiller); the batch law is not given there.
     """
 
-    prefillers: int
-    batch_time: BatchTime
-    token_budget: int = 2048
+    prefillers: int  # P
+    batch_time: BatchTime  # the law that gives the seconds of a batch of prompts
+    token_budget: int = 2048  # the most prompt tokens of a batch; a longer prompt runs in chunks
 
     def __post_init__(self) -> None:
         expected = "an integer >= 1"

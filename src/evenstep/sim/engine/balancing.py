@@ -19,18 +19,12 @@ from evenstep.scheduling.view import UNLIMITED
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """Reports of the R ranks at one time: int64[R] and float64[R], entry r of rank r.
+    """Reports of the R ranks at one time: int64[R] and float64[R], entry r of rank r."""
 
-    Args:
-        waiting, running: requests in the rank's queue, and requests that hold memory.
-        waiting_tokens: prompt and produced tokens of the waiting ones.
-        held: KV tokens of memory in use.
-    """
-
-    waiting: I8
-    running: I8
-    waiting_tokens: F8
-    held: F8
+    waiting: I8  # requests in the rank's queue
+    running: I8  # requests that hold memory
+    waiting_tokens: F8  # prompt and produced tokens of the waiting ones
+    held: F8  # KV tokens of memory in use
 
 
 class Balancer:

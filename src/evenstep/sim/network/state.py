@@ -47,21 +47,13 @@ _ORDERS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """A group of engines, as described by its section of NETWORK.yaml.
+    """A group of engines, as described by its section of NETWORK.yaml."""
 
-    Args:
-        name: of the section.
-        first: number of its first engine; engines are numbered over all groups.
-        section: its settings.
-        routing: the policy in front of it; None for a single engine.
-        task: the run of each of its engines, in the engine simulator's terms.
-    """
-
-    name: str
-    first: int
-    section: EngineSection
-    routing: Any
-    task: Task
+    name: str  # of the section
+    first: int  # number of its first engine; engines are numbered over all groups
+    section: EngineSection  # its settings
+    routing: Any  # the policy in front of it; None for a single engine
+    task: Task  # the run of each of its engines, in the engine simulator's terms
 
     @property
     def engines(self) -> range:
@@ -91,18 +83,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """A network ready to run: its state, its groups, and the kernels of their policies.
-
-    Args:
-        kernels, routes: compiled doors of scheduling and routing policies, `MOST_POLICIES` each.
-        number: int64[C], for each row of `net` its call's row in `Calls`. In `net` calls of an island stand together.
-    """
+    """A network ready to run: its state, its groups, and the kernels of their policies."""
 
     net: Net
     places: list[Place]
-    kernels: tuple[Any, ...]
-    routes: tuple[Any, ...]
-    number: I8
+    kernels: tuple[Any, ...]  # compiled doors of scheduling policies, `MOST_POLICIES` of them
+    routes: tuple[Any, ...]  # compiled doors of routing policies, `MOST_POLICIES` of them
+    number: I8  # int64[C], for each row of `net` its call's row in `Calls`. In `net` calls of an island stand together.
 
     @property
     def engines(self) -> list[tuple[str, Place]]:

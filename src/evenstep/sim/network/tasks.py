@@ -33,31 +33,21 @@ class Calls:
     """The calls of T tasks: C rows, in order of task and of beginning.
 
     A lone type of tasks whose calls follow no other has them as drawn, or in order of its trace.
-
-    Args:
-        arrival_s: float64[T], when tasks arrive, seconds from the start, ascending.
-        task_type: int64[T], place of each task's type in `Network.tasks`.
-        task: int64[C], the task of a call, 0..T-1.
-        kind: int64[C], place of its call in `kinds`.
-        prompt, output: int64[C], tokens.
-        request_class: int64[C], its class: that of the trace, or of a drawn call the number of its task type. An engine with
-            priorities uses the priority instead.
-        delay_s: float64[C], seconds from the end of its last parent, or its task's arrival, to its release.
-        parent, child: int64[P], pairs of rows: the call `child[k]` waits until `parent[k]` is done.
-        kinds: (task type, call) by name.
     """
 
-    arrival_s: F8
-    task_type: I8
-    task: I8
-    kind: I8
-    prompt: I8
-    output: I8
+    arrival_s: F8  # float64[T], when tasks arrive, seconds from the start, ascending
+    task_type: I8  # int64[T], place of each task's type in `Network.tasks`
+    task: I8  # int64[C], the task of a call, 0..T-1
+    kind: I8  # int64[C], place of its call in `kinds`
+    prompt: I8  # int64[C], tokens
+    output: I8  # int64[C], tokens
+    #: int64[C], its class: that of the trace, or of a drawn call the number of its task type. An engine with priorities uses
+    #: the priority instead.
     request_class: I8
-    delay_s: F8
-    parent: I8
-    child: I8
-    kinds: tuple[tuple[str, str], ...]
+    delay_s: F8  # float64[C], seconds from the end of its last parent, or its task's arrival, to its release
+    parent: I8  # int64[P], rows: the call `child[k]` waits until `parent[k]` is done
+    child: I8  # int64[P], rows; pairs with `parent`
+    kinds: tuple[tuple[str, str], ...]  # (task type, call) by name
 
     def task_ends(self, ended_s: F8) -> F8:
         """float64[T], seconds, the end of each task's last call: inf if one has not ended, -inf for a task without calls.
