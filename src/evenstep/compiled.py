@@ -193,17 +193,11 @@ def address_of(kernel: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class ArrayOf:
-    """Mark in an `Annotated` field of a `struct`: the field is a C-contiguous array of this compiled type.
+    """Mark in an `Annotated` field of a `struct`: the field is a C-contiguous array of this compiled type."""
 
-    Args:
-        dtype: a NumPy scalar type by name, as ``int64``.
-        dimensions: number of axes.
-        writable: True if a rule may write the array.
-    """
-
-    dtype: str
-    dimensions: int = 1
-    writable: bool = False
+    dtype: str  # a NumPy scalar type by name, as ``int64``
+    dimensions: int = 1  # number of axes
+    writable: bool = False  # True if a rule may write the array
 
 
 #: Arrays of a struct that a rule may only read: a rule that writes one does not compile. C-contiguous.

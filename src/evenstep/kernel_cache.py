@@ -33,17 +33,12 @@ _NAME = "evenstep"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of compiled kernels.
+    """The place of compiled kernels."""
 
-    Args:
-        is_beside: True if they are in the ``__pycache__`` of each source's folder; `folder` is then None.
-        folder: the folder that holds them otherwise; None with `is_beside` False = they are not kept.
-        reads_beside: True if kernels next to the sources, where nothing can be written, are loaded before any is compiled;
-            none of them is older than any source.
-    """
-
-    is_beside: bool
-    folder: Path | None = None
+    is_beside: bool  # True if they are in the ``__pycache__`` of each source's folder; `folder` is then None
+    folder: Path | None = None  # the folder that holds them otherwise; None with `is_beside` False = they are not kept
+    #: True if kernels next to the sources, where nothing can be written, are loaded before any is compiled; none of them is
+    #: older than any source
     reads_beside: bool = False
 
     @property

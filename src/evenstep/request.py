@@ -31,35 +31,20 @@ ABSENT: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request: a row of a trace.
+    """One request: a row of a trace."""
 
-    Args:
-        request_id: running number, unique in its trace; key of every random draw for this request.
-        arrival_s: seconds since the start of the trace; 0 if the trace has no times.
-        prompt_tokens: tokens of the prompt, >= 1.
-        output_tokens: true output length, >= 1; hidden from every policy that is not an oracle.
-        request_class: class or tenant number; 0 is the default class.
-        output_low: lower bound of the output length if one is known, else 0.
-        output_high: upper bound of the output length if one is known, else 0.
-        max_tokens: cap the client asked for; 0 = none.
-        prompt_key: hash of prompt or template; 0 = unknown.
-        session: session the request belongs to; -1 = none.
-        after: request_id that must end first; -1 = none.
-        think_s: seconds between the end of `after` (or the session's start) and this request.
-    """
-
-    request_id: int
-    arrival_s: float
-    prompt_tokens: int
-    output_tokens: int
-    request_class: int = 0
-    output_low: int = 0
-    output_high: int = 0
-    max_tokens: int = 0
-    prompt_key: int = 0
-    session: int = -1
-    after: int = -1
-    think_s: float = 0.0
+    request_id: int  # running number, unique in its trace; key of every random draw for this request
+    arrival_s: float  # seconds since the start of the trace; 0 if the trace has no times
+    prompt_tokens: int  # tokens of the prompt, >= 1
+    output_tokens: int  # true output length, >= 1; hidden from every policy that is not an oracle
+    request_class: int = 0  # class or tenant number; 0 is the default class
+    output_low: int = 0  # lower bound of the output length if one is known, else 0
+    output_high: int = 0  # upper bound of the output length if one is known, else 0
+    max_tokens: int = 0  # cap the client asked for; 0 = none
+    prompt_key: int = 0  # hash of prompt or template; 0 = unknown
+    session: int = -1  # session the request belongs to; -1 = none
+    after: int = -1  # request_id that must end first; -1 = none
+    think_s: float = 0.0  # seconds between the end of `after` (or the session's start) and this request
 
 
 def offsets_of(counts: Any) -> I8:
@@ -71,18 +56,12 @@ def offsets_of(counts: Any) -> I8:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefixBlocks:
-    """The KV blocks of every row's prompt, as ids that stand for their content; traces for prefix caches have them.
+    """The KV blocks of every row's prompt, as ids that stand for their content; traces for prefix caches have them."""
 
-    Args:
-        ids: int64[total], block ids of all rows, one row after the other, in prefix order.
-        offsets: int64[N+1], row i owns ``ids[offsets[i]:offsets[i+1]]``.
-        block_tokens: tokens in one block.
-        scope: ``global`` if equal ids mean equal content in all sessions, ``session`` if only inside one session.
-    """
-
-    ids: I8
-    offsets: I8
-    block_tokens: int
+    ids: I8  # int64[total], block ids of all rows, one row after the other, in prefix order
+    offsets: I8  # int64[N+1], row i owns ``ids[offsets[i]:offsets[i+1]]``
+    block_tokens: int  # tokens in one block
+    #: ``global`` if equal ids mean equal content in all sessions, ``session`` if only inside one session
     scope: Literal["session", "global"] = "global"
 
     def row(self, index: int) -> I8:
