@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -53,7 +55,9 @@ def test_a_notebook_shows_tables_without_charts_and_with_a_style_of_their_own(ru
 
 def test_an_order_is_found_by_name_and_by_place(found):
     assert found["least-attained"] is found[1] and [one.order for one in found] == ["fcfs", "least-attained"]
-    assert len(found) == 2 and found[-1] is found[1]
+    assert len(found) == 2 and found[-1] is found[1] and found[np.int64(0)] is found[0]
+    assert found[1:] == (found[1],), "as the list that `compare` gave before"
+    assert "fcfs" in found and found["fcfs"] in found and "least" not in found
     with pytest.raises(
         InputError, match="order is 'least'; expected one of the orders compared. Did you mean least-attained"
     ):
@@ -77,6 +81,11 @@ def test_the_report_of_a_run_has_charts_and_that_of_a_file_has_loads_too(run, fo
     for one in (run, found):
         with pytest.raises(InputError, match=r"path is .*x\.pdf'; expected a name that ends in \.html"):
             one.report(tmp_path / "x.pdf")
+
+
+def test_the_report_of_a_network_without_a_name_has_a_title(run, tmp_path):
+    page = replace(run, name="").report(tmp_path / "run.html").read_text(encoding="utf-8")
+    assert "<h1>Network</h1>" in page and "Network </title>" not in page
 
 
 @pytest.mark.parametrize(("metric", "title"), [("tokens", "tokens still to run"), ("requests", "calls in the engine")])

@@ -45,9 +45,13 @@ class NetworkOrders(Tabular):
     def __len__(self) -> int:
         return len(self.orders)
 
+    def __contains__(self, order: object) -> bool:
+        """True for one of the results, and for the name of its order."""
+        return any(order in (one, one.order) for one in self)
+
     def __getitem__(self, order: int | str) -> Ordered:
         """The result of an order, by its place or its name. Raises `InputError` for an unknown name."""
-        if isinstance(order, int):
+        if not isinstance(order, str):
             return self.orders[order]
         known = {one.order: one for one in self}
         check_known("comparison", "order", order, known, "one of the orders compared")

@@ -217,7 +217,7 @@ def page(found: Sequence[Ordered], judged: Judged | None, command: str = "") -> 
     Without `judged` it has no loads.
     """
     run = found[0].runs[0]
-    title = f"Network {run.name}"
+    title = f"Network {run.name}".rstrip()
     engines = counted(len(run.engines), "engine")
     said = f"{counted(run.summary['tasks'], 'task')} done, {engines}, {short(run.until_s, 4)} s. Simulated."
     parts = [
