@@ -91,7 +91,7 @@ def test_an_engine_that_the_network_lacks_has_no_verdict():
     """`stability(7)` of two engines called the seventh undecided, without a call."""
     late = replace(RUN, counted_s=10.0)
     assert late.stability("two") == late.stability(1) and late.stability("one") != late.stability(1)
-    for engine in (7, -1):
+    for engine in (7, -1, 0.5):
         with pytest.raises(
             InputError, match=f"engine is {engine}; expected an index from 0 to 1, or a name. Known: one, two"
         ):

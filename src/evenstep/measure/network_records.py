@@ -166,7 +166,7 @@ class NetworkRun(Tabular):
         if isinstance(engine, str):
             check_known("stability", "engine", engine, self.engines, "a name of an engine")
             engine = list(self.engines).index(engine)
-        if engine is not None and not 0 <= engine < len(self.engines):
+        if engine is not None and engine not in range(len(self.engines)):
             hint = f"Known: {', '.join(self.engines)}."
             raise InputError("stability", "engine", engine, f"an index from 0 to {len(self.engines) - 1}, or a name", hint)
         if self.counted_s <= 0:

@@ -38,7 +38,7 @@ class Stability:
     def __str__(self) -> str:
         if math.isnan(self.arrivals_per_s):
             return f"{self.verdict}: all tasks arrive at once; only tasks that arrive over time can be judged"
-        if self.arrivals_per_s == 0:
+        if self.arrivals_per_s == 0 and self.verdict == "undecided":
             return f"{self.verdict}: nothing arrived in the time that is judged; a longer run may tell"
         drift, come = self.drift, f"{self.arrivals_per_s:.3g} arrive a second"
         grows = f"{drift.value:.3g} a second (95 % interval {drift.low:.3g} to {drift.high:.3g})"
