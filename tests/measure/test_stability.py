@@ -110,15 +110,15 @@ def test_a_verdict_as_text_says_why_and_what_settles_it():
     """An interval of -1 to 2 around half a request a second cannot tell."""
     open_one = str(Stability("undecided", Interval(0.5, -1.0, 2.0), 10.0))
     assert open_one == (
-        "undecided: 10 arrive a second, and the number in the system grows by 0.5 a second (95 % interval -1 to 2);"
+        "undecided: 10 arrive a second, and the number in the system changes by 0.5 a second (95 % interval -1 to 2);"
         " the interval is too wide to tell, and a longer run narrows it"
     )
     clear = Stability("unstable", Interval(5.0, 4.5, 5.5), 10.0)
-    grows = "10 arrive a second, and the number in the system grows by 5 a second (95 % interval 4.5 to 5.5)"
+    grows = "10 arrive a second, and the number in the system changes by 5 a second (95 % interval 4.5 to 5.5)"
     assert str(clear) == f"unstable: {grows}" and repr(clear) == f"<unstable: {grows}>"
     drained = judged(np.arange(1000.0, 0.0, -1.0), 20.0, 0.0)
     assert str(drained) == (
-        "stable: 0 arrive a second, and the number in the system grows by -100 a second (95 % interval -100 to -100)"
+        "stable: 0 arrive a second, and the number in the system changes by -100 a second (95 % interval -100 to -100)"
     )
     nothing = judged(np.zeros(1000), 20.0, 0.0)
     assert str(nothing) == "undecided: nothing arrived in the time that is judged; a longer run may tell"

@@ -41,9 +41,9 @@ class Stability:
         if self.arrivals_per_s == 0 and self.verdict == "undecided":
             return f"{self.verdict}: nothing arrived in the time that is judged; a longer run may tell"
         drift, come = self.drift, f"{self.arrivals_per_s:.3g} arrive a second"
-        grows = f"{drift.value:.3g} a second (95 % interval {drift.low:.3g} to {drift.high:.3g})"
+        change = f"{drift.value:.3g} a second (95 % interval {drift.low:.3g} to {drift.high:.3g})"
         more = "; the interval is too wide to tell, and a longer run narrows it" if self.verdict == "undecided" else ""
-        return f"{self.verdict}: {come}, and the number in the system grows by {grows}{more}"
+        return f"{self.verdict}: {come}, and the number in the system changes by {change}{more}"
 
     def __repr__(self) -> str:
         return f"<{self}>"
