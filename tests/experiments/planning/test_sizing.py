@@ -169,6 +169,21 @@ def test_without_a_closed_form_the_search_begins_with_fast_workers_and_runs_are_
     assert Search(fewer, contenders(["jsq"])[0], 10).near("slowest") == 3
 
 
+@pytest.mark.parametrize(
+    ("speed", "group_size", "workers"),
+    [
+        ("9*1/0.002", 0, 7),  # 6.0 / (10 / 2.2 / 5) = 6.6: the slow worker is the tenth
+        ("1/0.5/1/1", 2, 10),  # steps of 3.4 s and 2.2 s by turns: eight workers serve 5.99 a second
+        ("0.002/1", 1, 14),
+    ],
+)
+def test_a_slow_worker_lengthens_runs_only_where_others_wait_for_it(speed, group_size, workers):
+    """One in ten at 0.002 of the speed made them as long as 1,024 workers need: minutes, or an error."""
+    settings = replace(SMALL, law=f"per-worker:speed={speed},overhead_s=1,per_token_s=0.01", group_size=group_size)
+    search = Search(Demand(settings, LENGTHS, 6.0), contenders(["jsq"])[0], 10)
+    assert search.near("slowest") == workers
+
+
 def test_under_a_law_of_the_longest_request_runs_are_as_long_as_the_largest_of_normal_sizes_needs():
     law = "unequal:share=0.5,overhead_s=1,per_token_s=0.01"
     search = Search(Demand(replace(SMALL, law=law), LENGTHS, 6.0), contenders(["jsq"])[0], 10)

@@ -116,14 +116,13 @@ class Demand:
         return None if found is None else float(found[0])
 
     def _served(self, workers: I8, slots: int, *, fcfs: bool = False, pace: Pace | None = None) -> F8 | None:
-        """As `served`, for fleets of several sizes; with a `pace` it is known under each law."""
+        """As `served`, for fleets of several sizes. With a `pace` it is known under each law, for all from `unit` on."""
         table = self.law.table()
         is_exact = not table.longest_share and len(table.seconds) == 1
         if not is_exact and pace is None:
             return None
-        memory, group = self.settings.kv_tokens or math.inf, workers
-        if self.settings.group_size:
-            group = np.full(len(workers), self.settings.group_size)
+        memory, size = self.settings.kv_tokens or math.inf, self.settings.group_size
+        group = np.full(len(workers), size) if size else workers
         running = self.running(slots)
         load = np.full(len(workers), running * self.resident)
         if fcfs:
@@ -135,18 +134,21 @@ class Demand:
         else:
             longest = self.resident + self.deviation * math.sqrt(2 * math.log(max(1.0, running)))
             load += table.longest_share * (running * longest - load)
-            local_s = replace(table, seconds=table.seconds.max(axis=0, keepdims=True)).local_seconds(load)
+            each_s = table.local_seconds(np.full(workers[-1], load[0]))
+            local_s = each_s.reshape(-1, size).max(axis=1) if size else np.maximum.accumulate(each_s)
         step_s = local_s + np.array([self.law.overhead_seconds(size) for size in group.tolist()])
         if step_s.min() <= 0:
             raise InputError("evenstep plan", "overhead_s and per_token_s", 0, "a step of more than 0 s")
+        if size and pace == "slowest" and not is_exact:
+            step_s = np.arange(1, len(workers) + 1) / np.cumsum(1 / step_s)  # the harmonic mean of the groups so far
         return workers * running / step_s / self.output
 
     def least(self, slots: int, *, fcfs: bool = False, pace: Pace | None = None) -> int | None:
         """The least number of workers that serves the rate in closed form; None without one up to ``most_workers``.
 
         A `pace` gives laws without a closed form one. All workers are then as fast as the fastest, and requests of a worker
-        are equally long: no smaller fleet serves the rate. Or all are as slow as the slowest, and the longest request is the
-        largest of normal sizes: about the fleet that the search finds.
+        are equally long: no smaller fleet serves the rate. Or all of a group are as slow as its slowest, and the longest
+        request is the largest of normal sizes: about the fleet that the search finds.
         """
         workers = np.arange(self.unit, self.settings.most_workers + 1, self.unit)
         served = self._served(workers, slots, fcfs=fcfs, pace=pace)
