@@ -232,6 +232,27 @@ def test_a_reload_that_moves_classes_tells_the_dispatcher_their_new_numbers():
     asyncio.run(story())
 
 
+def test_a_request_whose_body_comes_after_a_reload_keeps_the_class_of_its_head():
+    async def story():
+        fast, slow = RequestClass(weight=2.0), RequestClass()
+        async with engine(one_token) as one, serving(one.url, classes={"fast": fast, "slow": slow}) as server:
+            gateway, (pool,) = server.gateway, server.gateway.pools.all
+            for now in ({"slow": slow, "fast": fast}, {"fast": fast}, {"slow": slow}):
+                asked = request(BODY, headers=f"X-Evenstep-Class: fast\r\nExpect: 100-continue\r\n{CLOSE}")
+                head, end, body = asked.partition(b"\r\n\r\n")
+                reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                writer.write(head + end)
+                assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+                gateway.reload(replace(gateway.config, classes=now))
+                writer.write(body)
+                assert b" 200 OK" in await reader.read()
+                writer.close()
+            seen = [event.request_class for event, _ in pool.dispatcher.history if isinstance(event, ev.Arrived)]
+            assert seen == [2, 1, 0]
+
+    asyncio.run(story())
+
+
 def test_a_reload_reads_a_predictors_file_again_and_names_none_to_a_policy_that_asks_none(tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text("from evenstep.predict.survival import Survival\n\nclass Mine(Survival):\n    edition = 1\n")

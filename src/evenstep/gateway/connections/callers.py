@@ -55,7 +55,7 @@ class Callers:
     """
 
     def __init__(self, config: GatewayConfig) -> None:
-        numbers = _numbers(config.classes)
+        numbers = self._numbers = _numbers(config.classes)
         self._anybody = Caller(ANONYMOUS, numbers)
         self._keys: dict[bytes, Caller] = {}  # by the key's hash
         for place, key in enumerate(config.keys):
@@ -70,6 +70,10 @@ class Callers:
     def has_keys(self) -> bool:
         """Whether callers need a key: the config has one."""
         return bool(self._keys)
+
+    def number_of(self, caller: Caller, number: int) -> int:
+        """The number here of a class that `caller`, perhaps of an earlier config, knows as `number`; 0 = there is none."""
+        return next((self._numbers.get(name, 0) for name, known in caller.classes.items() if known == number), 0)
 
     def find(self, authorization: bytes) -> Caller | Refusal:
         """The caller of a request, or a refusal with status 401 if its key is missing or unknown.

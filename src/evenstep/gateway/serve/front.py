@@ -170,7 +170,7 @@ class Front:
             request=pool.number(exchange),
             prompt_tokens=estimate,
             tenant=caller.tenant,
-            request_class=context.number,
+            request_class=self._callers.number_of(caller, context.number) if context.number else 0,
             key=prompt_key(request, salt),
             session=name_key(session, salt) if session else 0,
             task=name_key(context.task, salt) if context.task else 0,
