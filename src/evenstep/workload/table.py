@@ -171,7 +171,7 @@ class Table:
                 column = np.array(column, kind)
         if isinstance(column, np.ndarray):
             if kind is np.int64 and column.dtype.kind == "f":
-                column = column.astype(np.float64, copy=False)  # half precision ends below 2^63
+                column = column.astype(np.promote_types(column.dtype, np.float32), copy=False)  # float16 ends below 2^63
                 wrong = ~((np.abs(column) < 2.0**63) & (column == np.rint(column)))
                 column = np.where(wrong, 0, column)
             values = column.astype(kind, copy=False)

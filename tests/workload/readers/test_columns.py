@@ -145,6 +145,11 @@ def test_a_column_of_half_precision_is_read_without_a_warning():
     assert Trace.from_columns(np.array([1, 2], np.float16), [3, 4]).prompt_tokens.tolist() == [1, 2]
 
 
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="a long double has no more digits than a double here")
+def test_a_column_of_long_doubles_keeps_all_its_digits():
+    assert Trace.from_columns(np.array([2**60 + 1, 3], np.longdouble), [3, 4]).prompt_tokens.tolist() == [2**60 + 1, 3]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
