@@ -256,18 +256,21 @@ def doors_agree(judged: Judged) -> Finding:
 def _out_of_range(judged: Judged) -> str:
     """A sentence on the first view at which the policy's rule, in plain Python, raises an `IndexError`; empty if none does.
 
-    Any other error ends the search, and is left to the checks that ask the policy.
+    Any other error is left to the checks that ask the policy.
     """
     for number, view in enumerate(judged.views(0)):
         try:
             call = judged.kernel_call(judged.policy, view)
-            if call is None:
-                return ""
+        except Exception:  # as when the rule cannot be compiled
+            return ""
+        if call is None:
+            return ""
+        try:
             call.in_plain().decision()
         except IndexError as error:
             return _says(number, error)
-        except Exception:
-            return ""
+        except Exception:  # compiled, it may go on to the view in which it leaves its arrays
+            continue
     return ""
 
 

@@ -61,6 +61,16 @@ def test_a_rule_that_writes_outside_of_its_arrays_is_never_asked_compiled():
     assert EXPECTED["writes_past_its_space"][1] in found[-1].message
 
 
+def test_a_rule_that_fails_otherwise_before_it_leaves_its_arrays_is_never_asked_compiled(tmp_path):
+    """Views 0 and 1 have several requests; compiled, a division by 0 in them ended nothing, and a later view Python."""
+    source = (BAD / "writes_past_its_space.py").read_text()
+    mine = tmp_path / "mine.py"
+    mine.write_text(source.replace("view.waiting_load.size]", "view.waiting_load.size // (view.waiting_load.size < 2)]"))
+    found = check(names.build("routing", {"name": str(mine)}))
+    assert [(f.name, f.passed) for f in found] == [("frozen", True), ("doors agree", False)]
+    assert "in plain Python, raises IndexError" in found[-1].message and "view 0" not in found[-1].message
+
+
 def test_a_list_for_an_array_is_no_answer():
     @dataclass(frozen=True)
     class Lists:
