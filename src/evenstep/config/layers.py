@@ -54,7 +54,7 @@ class Settled(Generic[T]):
         return InputError(origin, shown, getattr(self.value, name), expected, hint)
 
     def check_numbers(self, at_least: Mapping[str, float], above_zero: Sequence[str] = ()) -> None:
-        """Check that numeric settings are in range. A setting that is None is skipped.
+        """Check that numeric settings are in range, and skip those that are None.
 
         Args:
             at_least: setting -> least allowed value. An integer may be `MOST` at most, a float must be finite. Names without
